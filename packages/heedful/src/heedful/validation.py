@@ -3,7 +3,7 @@
 Each function raises `InvalidInput`, which names the field, its value and what is
 allowed. `check_options` raises `UnknownName` instead. Checks of one kind of record,
 such as the goals of a loop, are in the room of that record. `typed_frozen` declares the
-records of which each attempt makes some.
+records that each attempt makes, or each hook process imports.
 """
 
 import hashlib
@@ -225,11 +225,12 @@ def refuses_unknown_options(target: T) -> T:
 def typed_frozen(
     *, slots: bool = False, kw_only: bool = False
 ) -> Callable[[type[T]], type[T]]:
-    """Declare a record of which each attempt makes some: mypy and pyright refuse to
-    change its fields, and a running program does not.
+    """Declare a record that each attempt makes, or that each hook process imports: mypy
+    and pyright refuse to change its fields, and a running program does not.
 
     It is compared and hashed as a frozen dataclass is; `dataclasses.replace` copies it.
     A frozen dataclass takes a fifth of an attempt longer, since it sets each field
-    through `object.__setattr__`, and cannot inherit from this one.
+    through `object.__setattr__`, and twice as long to define. It cannot inherit from
+    this one.
     """
     return dataclass(unsafe_hash=True, slots=slots, kw_only=kw_only)

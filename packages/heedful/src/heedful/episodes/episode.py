@@ -12,7 +12,7 @@ import re
 from collections import deque
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import KW_ONLY, astuple, dataclass, field, fields, replace
+from dataclasses import KW_ONLY, astuple, field, fields, replace
 from enum import StrEnum
 from functools import lru_cache
 from typing import Any, Literal, get_args
@@ -31,6 +31,7 @@ from heedful.validation import (
     hex_digest,
     refuses_unknown_options,
     require,
+    typed_frozen,
 )
 
 # What a call is given: the fields of an object of JSON, or a text.
@@ -66,7 +67,7 @@ TIMEOUT_CODE_PATTERN: re.Pattern[str] = re.compile(
 
 
 @refuses_unknown_options
-@dataclass(frozen=True, slots=True)
+@typed_frozen(slots=True)
 class Event:
     """One thing that happened while an agent worked.
 
@@ -100,7 +101,7 @@ _FIELDS_BUT_TIME = [item.name for item in fields(Event) if item.name != "at"]
 
 
 @refuses_unknown_options
-@dataclass(frozen=True, slots=True)
+@typed_frozen(slots=True)
 class Fault:
     """The error that ended a run; the category is a word such as `timeout_error`."""
 
@@ -110,7 +111,7 @@ class Fault:
 
 
 @refuses_unknown_options
-@dataclass(frozen=True, slots=True)
+@typed_frozen(slots=True)
 class Episode:
     """One finished run of any agent: its task, its events in order, and its end.
 
@@ -223,7 +224,7 @@ def call_arguments(call: Event) -> Any:
     return json_data(call.arguments)
 
 
-@dataclass(frozen=True, slots=True)
+@typed_frozen(slots=True)
 class Limits:
     """How much of a file is read; each limit is at least 1, `content` at least 400.
 

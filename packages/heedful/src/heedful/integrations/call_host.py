@@ -44,7 +44,13 @@ from heedful.store import (
 from heedful.store.connection import Db, holds, resumable
 from heedful.store.inline import is_inline
 from heedful.store.store import Store
-from heedful.validation import MAX_SHOWN_ITEMS, Document, Fields, check_number
+from heedful.validation import (
+    MAX_SHOWN_ITEMS,
+    Document,
+    Fields,
+    check_number,
+    typed_frozen,
+)
 
 if TYPE_CHECKING:
     from heedful.models.contract import Message
@@ -52,7 +58,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@typed_frozen(slots=True, kw_only=True)
 class Advice:
     """What memory says at one moment of a run; false if it says nothing.
 

@@ -13,7 +13,7 @@ or its alias, too, the name is that of the column with its table: "pets.owner".
 
 import json
 from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY
 from typing import Literal
 
 from heedful.knowledge import KnowledgeTable
@@ -35,7 +35,7 @@ from heedful.lessons.shell import simple_commands
 from heedful.lessons.user_rules import StatedRule
 from heedful.lessons.words import compiled
 from heedful.redact import redact_start
-from heedful.validation import Fields
+from heedful.validation import Fields, typed_frozen
 
 # The kinds of marks; what says most comes first.
 MarkKind = Literal["contract", "path", "name", "call", "command"]
@@ -70,7 +70,7 @@ _QUERY_NAME_PATTERN = r"(?:(\w+)[\"`]?\.[\"`]?)*(?!\d)(\w\w+)"
 FILTER_PATTERN = r"\s*\d?>&\d|\s*\|\s*(?:head|tail)[^|&;]*$"
 
 
-@dataclass(frozen=True, slots=True)
+@typed_frozen(slots=True)
 class Mark:
     """What a call has in common with other calls.
 
@@ -89,7 +89,7 @@ class Mark:
         return digest_of("mark", "\0".join((self.kind, self.tool, self.name)))
 
 
-@dataclass(frozen=True, slots=True)
+@typed_frozen(slots=True)
 class Step:
     """A step of a finished run: the `marks` of its call, and how the call ended.
 
@@ -115,7 +115,7 @@ class Step:
     origin: Origin = "local"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@typed_frozen(slots=True, kw_only=True)
 class KnownFailure:
     """A failure of earlier calls with the same path, name or command.
 
@@ -145,7 +145,7 @@ class KnownFailure:
         return Mark(self.kind, self.name, self.tool)
 
 
-@dataclass(frozen=True, slots=True)
+@typed_frozen(slots=True)
 class ActionHistory:
     """The result of `Memory.before`; true if something speaks against the action.
 

@@ -9,19 +9,18 @@ even if the words of an error wait in quarantine.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from itertools import chain
 from typing import Literal
 
 from heedful.knowledge import KnowledgeTable
 from heedful.lessons.action import command_of, path_of
 from heedful.lessons.scope import MAX_READ_CHARS
-from heedful.validation import Fields
+from heedful.validation import Fields, typed_frozen
 
 _CONTRACT_ERRORS = KnowledgeTable("lessons/contracts")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@typed_frozen(slots=True, kw_only=True)
 class Contract:
     """What a class of errors demands: its `name`, and what to do in a `text`.
 

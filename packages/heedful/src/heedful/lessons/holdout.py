@@ -6,10 +6,11 @@ reminders all toss theirs here.
 """
 
 import hashlib
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY
 from typing import Literal, NamedTuple
 
 from heedful.lessons.scope import DEFAULT_HOLDOUT_SHARE
+from heedful.validation import typed_frozen
 
 # The first loops of a scope see everything: their users try memory out, and so few
 # loops prove nothing. The draw depends on earlier loops only, so it stays fair.
@@ -23,7 +24,7 @@ HARMFUL_MEMORY_SHARE = 0.975
 MemoryVerdict = Literal["", "helps", "hurts", "no difference shown"]
 
 
-@dataclass(frozen=True, slots=True)
+@typed_frozen(slots=True)
 class Exposure:
     """A lesson that recall chose for the prompt of a loop: shown or withheld.
 
@@ -43,7 +44,7 @@ class Exposure:
     examples: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@typed_frozen(slots=True)
 class Outcome:
     """The end of a loop: whether its first attempt passed, and its number of calls.
 
@@ -68,7 +69,7 @@ class Outcome:
     cost: float = 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@typed_frozen(slots=True, kw_only=True)
 class Shown:
     """How many loops and sessions were shown a lesson, and how these ended.
 
@@ -106,7 +107,7 @@ class Shown:
         return f"told {self.shown:,}, kept {self.right:,}, repeated {self.again:,}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@typed_frozen(slots=True, kw_only=True)
 class SessionTally:
     """The lessons that sessions of agents were told, each once a session, by result.
 
@@ -140,7 +141,7 @@ class SessionTally:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@typed_frozen(slots=True, kw_only=True)
 class LoopExposures:
     """The exposures of one loop that the store has recorded.
 

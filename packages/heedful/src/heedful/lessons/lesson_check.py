@@ -9,13 +9,12 @@ and the rest compares pieces, so a text of others cannot make it slow.
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 from heedful.lessons.origin import Origin
 from heedful.lessons.scope import State
 from heedful.lessons.words import compiled
-from heedful.validation import MAX_SHOWN_TEXT_CHARS
+from heedful.validation import MAX_SHOWN_TEXT_CHARS, typed_frozen
 
 Rule = Mapping[str, Any]  # what a check asks for
 CheckKind = Literal["object", "form", "bound", "word", "call"]
@@ -180,7 +179,7 @@ def fits(kind: CheckKind, rule: Rule, text: str) -> bool:
             return f" {rule['words']} " not in f" {' '.join(call_words(text))} "
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@typed_frozen(slots=True, kw_only=True)
 class LessonCheck:
     """A check that a lesson became.
 

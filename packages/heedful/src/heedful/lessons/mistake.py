@@ -7,13 +7,13 @@ and exported; `render` turns it into words, and nobody reads those words back.
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from itertools import product, starmap
 from typing import Any, Literal, TypeVar
 
 from heedful.lessons.origin import Origin, is_below, lowest_origin
 from heedful.lessons.words import compiled, count_common
-from heedful.validation import Document, Fields
+from heedful.validation import Document, Fields, typed_frozen
 
 T = TypeVar("T")
 # What put a failed call right: steps before the same call, another command or other
@@ -22,7 +22,7 @@ T = TypeVar("T")
 FixKind = Literal["step", "command", "arguments", "path", "edit", "waiting", "tool"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@typed_frozen(slots=True, kw_only=True)
 class Call:
     """A call of an agent: the tool, and its command or its arguments as a text.
 
@@ -44,7 +44,7 @@ class Call:
         return {"command": self.text} if self.text else dict(self.arguments)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@typed_frozen(slots=True, kw_only=True)
 class Fix:
     """What put a failed call right.
 
@@ -82,7 +82,7 @@ class Fix:
         return self.origin != "outside" or self.only_waits
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@typed_frozen(slots=True, kw_only=True)
 class Mistake:
     """What went wrong, as a record: an action or a check, the error, and the fix.
 

@@ -4,11 +4,11 @@ A `Reason` is what is stored and sent. Its words stand in `_WORDS` only, and wha
 person can do about it in `_CURES`; every face shows these, and no code reads them.
 """
 
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, field
 from typing import Any
 
 from heedful.errors import install_line
-from heedful.validation import Document, Fields
+from heedful.validation import Document, Fields, typed_frozen
 
 HOLDOUT_REASON = "left out at random, to measure whether it helps"
 PROOF_COMMAND = "heedful proof"
@@ -123,7 +123,7 @@ def say(code: str, **figures: Any) -> str:
     return _WORDS.get(code, code).format(**figures)
 
 
-@dataclass(frozen=True, slots=True)
+@typed_frozen(slots=True)
 class Reason:
     """The one thing that keeps a lesson from a prompt, or memory from any word.
 

@@ -6,7 +6,7 @@ all names of this module, too.
 """
 
 import hashlib
-from dataclasses import KW_ONLY, asdict, dataclass
+from dataclasses import KW_ONLY, asdict
 from typing import Literal
 
 from heedful.errors import InvalidInput
@@ -120,7 +120,7 @@ def reader_of(session: str, agent: str) -> str:
     return f"{session}/{agent}" if agent else session
 
 
-@dataclass(frozen=True, slots=True)
+@typed_frozen(slots=True)
 class Remembered:
     """The result of storing a lesson: its id, whether it is new, and its sightings.
 

@@ -6,7 +6,6 @@ error that names a branch of the session, or a file of it that the call names, t
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import reduce
 from itertools import pairwise
 from operator import or_
@@ -15,7 +14,7 @@ from heedful.knowledge import KnowledgeTable
 from heedful.lessons.action import arguments_of, command_of, path_of
 from heedful.lessons.mistake import Mistake
 from heedful.lessons.shell import simple_commands
-from heedful.validation import Fields
+from heedful.validation import Fields, typed_frozen
 
 # Options after which git takes the name of a branch that it makes; also as capitals.
 _BRANCH_OPTIONS = frozenset({"-b", "-c"})
@@ -48,7 +47,7 @@ def branches_in(text: str) -> list[str]:
     return list(map("".join, _GIT.pattern("branch").findall(text)))
 
 
-@dataclass(frozen=True, slots=True)
+@typed_frozen(slots=True)
 class MadeNames:
     """Names of the branches and of the files that a session has made."""
 

@@ -13,7 +13,7 @@ what every hook has.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import chain, product
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -31,7 +31,7 @@ from heedful.lessons.scope import (
     TOLD_STATES,
     State,
 )
-from heedful.validation import require
+from heedful.validation import require, typed_frozen
 
 if TYPE_CHECKING:  # slow to import, and few hooks tell lessons of loops
     from heedful.lessons.lesson import Cause
@@ -63,7 +63,7 @@ def check_tell(tell: str) -> None:
     require(tell in PROMPT_FORMS, "tell", tell, allowed)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@typed_frozen(slots=True, kw_only=True)
 class TellingBudget:
     """What fits: so many `lessons`, so many unchecked ones among them, and a `size`.
 
@@ -79,7 +79,7 @@ class TellingBudget:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@typed_frozen(slots=True, kw_only=True)
 class LessonCandidate:
     """A lesson, an accepted answer or a failure of calls that memory may tell.
 
@@ -143,7 +143,7 @@ class LessonCandidate:
     run: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@typed_frozen(slots=True, kw_only=True)
 class Situation:
     """Who is told, at which moment, and what is known about both.
 
@@ -177,7 +177,7 @@ class Situation:
         return candidate.memory_key not in ("", self.memory_key)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@typed_frozen(slots=True, kw_only=True)
 class Telling:
     """What a reader is told, best first, and why not each other candidate.
 

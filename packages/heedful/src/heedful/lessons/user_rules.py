@@ -6,7 +6,7 @@ with the rule, so a hook before a call reads no words.
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime
 from typing import Literal, get_args
 
@@ -14,7 +14,7 @@ from heedful.lessons.commands import release_command
 from heedful.lessons.origin import Origin
 from heedful.lessons.scope import State, short_digest
 from heedful.sanitize import delimit, delimiter, sanitize
-from heedful.validation import MAX_SHOWN_ITEMS, Fields
+from heedful.validation import MAX_SHOWN_ITEMS, Fields, typed_frozen
 
 # The error type of the lessons that are rules of a user.
 RULE_TYPE = "user rule"
@@ -34,7 +34,7 @@ TELLING_CODES: tuple[str, ...] = get_args(TellingCode)
 MIN_IGNORED = 2
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@typed_frozen(slots=True, kw_only=True)
 class RulePart:
     """What a rule forbids or wants: the words of a command, a path or a name in code.
 
@@ -68,7 +68,7 @@ class RulePart:
         return f"{' '.join(self.words)}{outside}"
 
 
-@dataclass(frozen=True, slots=True)
+@typed_frozen(slots=True)
 class RuleParts:
     """The parts of a rule, in their order."""
 
@@ -83,7 +83,7 @@ class RuleParts:
         return cls(tuple(forbidden), tuple(wanted))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@typed_frozen(slots=True, kw_only=True)
 class RuleCall:
     """A call that kept or broke a rule, or was denied for it, and when.
 
@@ -97,7 +97,7 @@ class RuleCall:
     was_told: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@typed_frozen(slots=True, kw_only=True)
 class RuleLedger:
     """How a rule was kept in the recorded sessions, since it was stated.
 
@@ -139,7 +139,7 @@ class RuleLedger:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@typed_frozen(slots=True, kw_only=True)
 class StatedRule:
     """A rule that a user has stated, as it is stored.
 

@@ -10,7 +10,7 @@ import json
 import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain
 from typing import Any, get_args
 
@@ -54,7 +54,7 @@ from heedful.lessons.telling import (
 from heedful.lessons.triggers import trigger_of_mark
 from heedful.store import exposures, session_marks, user_rules
 from heedful.store.connection import Db, Row, key_of, storable
-from heedful.validation import MAX_SHOWN_TEXT_CHARS, Fields
+from heedful.validation import MAX_SHOWN_TEXT_CHARS, Fields, typed_frozen
 
 # The codes of events that stand for text that the agent has read and the store does not
 # have: from before the agent was resumed, or in messages that another system keeps.
@@ -328,7 +328,7 @@ def _record_failed_call(
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@typed_frozen(slots=True, kw_only=True)
 class CallKnowledge:
     """What memory knows about a call before it runs: what may be told, and why not.
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from heedful.episodes.episode import (
@@ -33,7 +32,7 @@ from heedful.store.connection import (
     storable,
     token,
 )
-from heedful.validation import MAX_SHOWN_TEXT_CHARS, Document, Fields
+from heedful.validation import MAX_SHOWN_TEXT_CHARS, Document, Fields, typed_frozen
 
 if TYPE_CHECKING:  # imported when they are needed: a hook process starts for each event
     from heedful.lessons.session_names import MadeNames
@@ -41,7 +40,7 @@ if TYPE_CHECKING:  # imported when they are needed: a hook process starts for ea
 EpisodeState = Literal["waiting", "reflected", "failed"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@typed_frozen(slots=True, kw_only=True)
 class StoredEpisode:
     """An episode as a store holds it.
 

@@ -10,13 +10,13 @@ their texts at once, because they may quote them.
 import json
 import os
 import time
-from dataclasses import asdict, dataclass, is_dataclass
+from dataclasses import asdict, is_dataclass
 from typing import Any, NamedTuple
 
 from heedful.errors import Conflict, LeaseLost
 from heedful.lessons.scope import DAY_SECONDS, Scope
 from heedful.store.connection import Db, holds, resumable
-from heedful.validation import Fields, hex_digest
+from heedful.validation import Fields, hex_digest, typed_frozen
 
 # The answer of a call is stored under this number, its effects under higher ones.
 ANSWER_EFFECT = -1
@@ -27,7 +27,7 @@ IN_PROCESS = ""
 MAX_KEY_CHARS = 255
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@typed_frozen(slots=True, kw_only=True)
 class IdempotentCall:
     """A call that may be repeated.
 

@@ -8,7 +8,7 @@ withheld.
 import json
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain
 from typing import NamedTuple
 
@@ -40,6 +40,7 @@ from heedful.store.connection import (
     storable,
 )
 from heedful.store.rulings import name_of
+from heedful.validation import typed_frozen
 
 # Stands before a mark in the subject of a reminder, as the kind of a lesson does.
 MARK_KIND = "mark"
@@ -69,7 +70,7 @@ class Verdict(NamedTuple):
     calls: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@typed_frozen(slots=True, kw_only=True)
 class Announcement:
     """What a reader is told: the places among the candidates, best first.
 

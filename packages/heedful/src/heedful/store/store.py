@@ -12,7 +12,6 @@ import os
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 from weakref import finalize
@@ -46,7 +45,7 @@ from heedful.store.idempotency import (
     read_record,
     write_effect,
 )
-from heedful.validation import MAX_READ_BYTES, Fields, require
+from heedful.validation import MAX_READ_BYTES, Fields, require, typed_frozen
 
 if TYPE_CHECKING:  # asyncio and threads for long computations are slow to import
     import asyncio
@@ -61,7 +60,7 @@ Extra = Callable[[Db], None]  # work that joins the transaction of another write
 Commit = Callable[[Work[T]], Awaitable[T]]  # runs work in a transaction of its own
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@typed_frozen(slots=True, kw_only=True)
 class ResultKey:
     """Where the result of a write is stored: as effect `n` of `call`.
 
