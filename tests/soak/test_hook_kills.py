@@ -211,11 +211,12 @@ def look(
     assert send("SessionStart", {"source": "startup"})
     for number in range(QUIET_CALLS):
         call = {"tool_name": "Bash", "tool_input": {"command": f"ls {number}"}}
-        fields = {**call, "tool_use_id": f"{session}-{number}"}
+        name = f"{session}-{number}"
+        fields = {**call, "tool_use_id": name}
         if send("PreToolUse", fields):
-            acknowledged.append(("tool_call", fields["tool_use_id"]))
+            acknowledged.append(("tool_call", name))
         if send("PostToolUse", {**fields, "tool_response": FINE}):
-            acknowledged.append(("tool_response", fields["tool_use_id"]))
+            acknowledged.append(("tool_response", name))
         if chance.random() < 0.1:
             assert send("UserPromptSubmit", {"prompt": "Go on."})
     assert send("UserPromptSubmit", {"prompt": "Go on."})
