@@ -250,20 +250,19 @@ class Callers:
     """Finds the caller of a request, and caches each key for `MAX_CACHE_SECONDS`.
 
     For this time, a service may still accept a key that `heedful key revoke` has
-    revoked, and a request without a key after the first key was made.
+    revoked.
     """
 
     def __init__(self, setup: Setup) -> None:
         self._setup = setup
         # The digest of a key -> the key, and until when it is cached.
         self._cached: dict[bytes, tuple[Key, float]] = {}
-        # Until when it is known that there is no key.
-        self._keyless_until = 0.0
 
     async def identified(self, authorization: str | None) -> Caller:
         """Return who sent this Authorization header. Raises KeyRefused, StoreError."""
         if not authorization:
-            if not self._setup.open or await self._has_key():
+            store = self._setup.store
+            if not self._setup.open or await store.read(Scope(), keys.any_key):
                 raise KeyRefused(
                     "no key was sent; send it as Authorization: Bearer heedful_…"
                 )
@@ -276,16 +275,6 @@ class Callers:
         key = await self._find_key(token.strip())
         project = key.projects[0] if key.projects else "default"
         return Caller(setup=self._setup, key=key, scope=Scope(key.tenant, project))
-
-    async def _has_key(self) -> bool:
-        """Return whether there is a key, so that nobody calls without one."""
-        now = time.monotonic()
-        if now <= self._keyless_until:
-            return False
-        has_key = await self._setup.store.read(Scope(), keys.any_key)
-        if not has_key:
-            self._keyless_until = now + MAX_CACHE_SECONDS
-        return has_key
 
     async def _find_key(self, token: str) -> Key:
         """Return the key with this secret token. Raises KeyRefused, StoreError."""
