@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ from heedful.store.projects import find_project
 from heedful_agents import hook_start as stage, session_plan
 from heedful_agents.agents import AGENTS
 from heedful_agents.session_hooks import Reply
-from tests.hooks.support import as_user, environment
+from tests.hooks.support import as_user, call_hook, environment
 from tests.tables import cases
 
 ROOT = Path(__file__).resolve().parents[4]
@@ -40,7 +40,6 @@ PROGRAM = """import sys
 from heedful_agents import hook_start
 ended = hook_start.end_quietly(sys.argv[1:], sys.stdin.buffer.read())
 print(ended, [name for name in sys.modules if name.startswith("heedful.")])"""
-RUN = "from heedful_agents.hook_start import run; run()"
 _numbers = count()
 
 
@@ -54,36 +53,37 @@ class Session:
         (self.folder / ".git").mkdir(parents=True, exist_ok=True)
         self.more: dict[str, str] = {}
 
-    def send(
-        self,
-        event: str,
-        fields: Mapping[str, Any] = {},
-        *,
-        program: str = RUN,
-        **more: Any,
-    ) -> str:
-        """Send an event; return what the hook prints."""
+    def send(self, event: str, fields: Mapping[str, Any] = {}, **more: Any) -> str:
+        """Send an event to the full hook; return what it prints."""
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(sys, "argv", ["heedful-hook", event])
+            data = self.event(fields, more)
+            done = call_hook(self.folder, self.home, [event], data, self.more)
+        assert done.err == ""
+        return done.out
+
+    def event(self, fields: Mapping[str, Any], more: Mapping[str, Any]) -> bytes:
+        """Return an event of the session as its hook reads it."""
         head = {"session_id": self.name, "cwd": str(self.folder)}
-        data = {**head, **fields, **more}
-        done = subprocess.run(
-            [sys.executable, "-P", "-c", program, event],
-            input=json.dumps(data),
-            cwd=self.folder,
-            env=environment(self.home, self.more),
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        assert done.stderr == ""
-        return done.stdout
+        return json.dumps({**head, **fields, **more}).encode()
 
     def ends_at_once(self, event: str, fields: Mapping[str, Any]) -> bool:
         """Return whether an event ends in the first stage; it is kept then."""
-        try:
-            out = self.send(event, fields, program=PROGRAM)
-        except subprocess.CalledProcessError:
-            return False
-        return out == "True []\n"
+        with as_user(self.folder, self.home, self.more), suppress(Exception):
+            return stage.end_quietly([event], self.event(fields, {}))
+        return False
+
+    def run_process(self, event: str, fields: Mapping[str, Any]) -> str:
+        """Return what a process of the first stage prints about itself."""
+        done = subprocess.run(
+            [sys.executable, "-P", "-c", PROGRAM, event],
+            input=self.event(fields, {}),
+            cwd=self.folder,
+            env=environment(self.home),
+            capture_output=True,
+            check=True,
+        )
+        return done.stdout.decode()
 
     @property
     def spool(self) -> Path:
@@ -120,8 +120,24 @@ def call(command: str, **more: Any) -> dict[str, Any]:
 
 def test_a_silent_call_imports_nothing_of_ours(session: Session) -> None:
     fields = call("git status --short")
-    assert session.ends_at_once("PreToolUse", fields)
-    assert session.ends_at_once("PostToolUse", fields | {"tool_response": PASSED})
+    result = fields | {"tool_response": PASSED}
+    assert session.run_process("PreToolUse", fields) == "True []\n"
+    assert session.run_process("PostToolUse", result) == "True []\n"
+
+
+def test_a_process_goes_on_to_the_full_hook(session: Session) -> None:
+    failed = session.event(call("npm ci"), {"error": ERROR})
+    line = "from heedful_agents.hook_start import run; run()"
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", line, "PostToolUseFailure"],
+        input=failed,
+        cwd=session.folder,
+        env=environment(session.home),
+        capture_output=True,
+        check=True,
+    )
+    assert (done.stdout, done.stderr) == (b"", b"")
+    assert [kind for kind, _ in session.events()][1:] == ["tool_call", "tool_response"]
 
 
 def test_a_line_has_no_text(session: Session) -> None:
