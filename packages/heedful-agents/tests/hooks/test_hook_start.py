@@ -136,7 +136,8 @@ def test_a_process_goes_on_to_the_full_hook(session: Session) -> None:
         capture_output=True,
         check=True,
     )
-    assert (done.stdout, done.stderr) == (b"", b"")
+    assert done.stdout == b""
+    assert done.stderr == b""
     assert [kind for kind, _ in session.events()][1:] == ["tool_call", "tool_response"]
 
 
